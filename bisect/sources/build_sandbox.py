@@ -126,9 +126,11 @@ class BuildDir:
                 if code != 0:
                     # Half of a build would look like one to the next call.
                     shutil.rmtree(built, ignore_errors=True)
-                    why = "takes too long" if code is None else f"ends with {code}"
                     return VersionOutcome(
-                        "skip", symptom=BUILD_FAILS, text=f"the build {why}: {_read_last_line(log)}"
+                        "skip",
+                        symptom=BUILD_FAILS,
+                        text=f"the build {'takes too long' if code is None else f'ends with {code}'}:"
+                        f" {_read_last_line(log)}",
                     )
                 # A script that leaves nothing there builds inside the work tree, which the next commit
                 # replaces.
@@ -246,8 +248,8 @@ def _read_last_line(log: Path) -> str:
     with log.open("rb") as file:
         # Logs of builds can be very long.
         file.seek(max(0, log.stat().st_size - _TAIL))
-        lines = file.read().decode("utf-8", "replace").split("\n")
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        lines = reversed(file.read().decode("utf-8", "replace").split("\n"))
+        return next((line.strip()[:300] for line in lines if line.strip()), "")
 
 
 def _check_out_submodules(place: Path, source: Path) -> None:
@@ -304,6 +306,8 @@ def _run_git(arguments: list[str], place: Path, absent: int = 0) -> str:
     """
     done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=False)
     if done.returncode and done.returncode != absent:
-        command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
-        raise BadInput(f"git {command} failed: {shown(done.stderr.strip()[-200:], 300)}")
+        raise BadInput(
+            f"git {next(word for word in arguments if not word.startswith('-') and '=' not in word)} failed:"
+            f" {shown(done.stderr.strip()[-200:], 300)}"
+        )
     return done.stdout

@@ -2,6 +2,7 @@
 written.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsieve.gen.errors import BadInput, shown
+from opsieve.gen.model.files import read_file
 
 if TYPE_CHECKING:
     from git import Repo
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")
 _PULL = re.compile(r"#(\d{1,9})(?!\w)")
 _GITHUB = re.compile(r"(?:https://|git@|ssh://git@)github\.com[/:]([\w.-]{1,100}/[\w.-]{1,100}?)(?:\.git)?/?")
+# Any key that may name an included file
+_INCLUDED = re.compile(r"(?im)^(?:\s*\[[^\]\n]*\])?\s*path\s*=\s*(.+)$")
 _FILES = 200
 
 
@@ -56,6 +60,7 @@ def open_repository(path: Path) -> "Repo":
     """
     import git
 
+    _check_config([path / ".git" / "config", path / "config"])
     try:
         repository = git.Repo(path)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
@@ -71,6 +76,22 @@ def open_repository(path: Path) -> "Repo":
         # A mirror without a config does not say that it is bare.
         repository.git.update_environment(GIT_DIR=str(repository.git_dir))
     return repository
+
+
+def _check_config(waiting: list[Path]) -> None:
+    """Raise BadInput unless the configuration and what it includes are small regular files: GitPython reads
+    all of each, and a device has no end.
+    """
+    for place in waiting:
+        if os.path.exists(place) and not os.path.isdir(place):
+            text = read_file(place, 1 << 20).decode("utf-8", "replace").replace("\\\n", "").replace("\0", "")
+            # Links to folders give one file any number of names.
+            waiting += sorted(
+                {
+                    Path(os.path.normpath(place.parent / os.path.expanduser(name.strip('"\r '))))
+                    for name in _INCLUDED.findall(text)
+                }.difference(waiting)
+            )[: max(0, 100 - len(waiting))]
 
 
 @contextmanager
@@ -109,13 +130,9 @@ def resolve_commit(repository: "Repo", name: str) -> str:
         if not found:
             raise ValueError
     except (git.GitCommandError, ValueError):
-        hint = (
-            " (the clone is shallow: git fetch --unshallow gets the rest of it)"
-            if is_shallow(repository)
-            else ""
-        )
         raise BadInput(
-            f"the repository has no commit {shown(name)}: name a tag, a branch, a hash or a date{hint}"
+            f"the repository has no commit {shown(name)}: name a tag, a branch, a hash or a date"
+            + " (the clone is shallow: git fetch --unshallow gets the rest of it)" * is_shallow(repository)
         ) from None
     return str(found)
 
@@ -152,19 +169,21 @@ def find_merge_base(repository: "Repo", a: str, b: str) -> str:
     """
     found = repository.merge_base(repository.commit(a), repository.commit(b))
     if not found:
-        hint = (
-            ": the clone is shallow; git fetch --unshallow gets the rest of it"
-            if is_shallow(repository)
-            else ""
+        raise BadInput(
+            "the good and the bad end share no history"
+            + ": the clone is shallow; git fetch --unshallow gets the rest of it" * is_shallow(repository)
         )
-        raise BadInput(f"the good and the bad end share no history{hint}")
     return str(found[0])
 
 
 def list_first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) -> list[str]:
     """List the row of first parents that leads to `new` and is outside `old`'s history, oldest first."""
-    lines = repository.git.rev_list("--first-parent", f"--max-count={most}", new, f"^{old}").splitlines()
-    return [str(line) for line in reversed(lines)]
+    return [
+        str(line)
+        for line in reversed(
+            repository.git.rev_list("--first-parent", f"--max-count={most}", new, f"^{old}").splitlines()
+        )
+    ]
 
 
 def read_range(
@@ -189,8 +208,11 @@ def read_range(
         above.append([sha for sha in commits if sha not in inner])
         commits.append(new)
     where = {sha: place for place, sha in enumerate(commits)}
-    parents = tuple(tuple(where[sha] for sha in ancestors if sha in where) for ancestors in above)
-    return Range(tuple(commits), parents, closed)
+    return Range(
+        tuple(commits),
+        tuple(tuple(where[sha] for sha in ancestors if sha in where) for ancestors in above),
+        closed,
+    )
 
 
 def check_paths(repository: "Repo", new: str, paths: tuple[str, ...]) -> None:
@@ -224,17 +246,11 @@ def describe_commit(repository: "Repo", sha: str) -> Commit:
     commit = repository.commit(sha)
     text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
     subject = text.splitlines()[0][:300] if text.strip() else ""
-    # The last: an issue may be named before
-    pulls = _PULL.findall(subject)
     # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list
     # for each parent.
     ends = (commit.parents[0].hexsha, sha) if commit.parents else ("--root", "--no-commit-id", sha)
     files = repository.git.diff_tree("-r", "--name-only", *ends).splitlines()
-    stat = repository.git.diff_tree(
-        "-r", "--shortstat", *ends, with_exceptions=False
-    ).strip()  # a partial clone may lack contents
-    origin = next((remote.url for remote in repository.remotes if remote.name == "origin"), "")
-    page = _GITHUB.fullmatch(origin)
+    page = _GITHUB.fullmatch(next((each.url for each in repository.remotes if each.name == "origin"), ""))
     return Commit(
         str(sha),
         subject,
@@ -242,7 +258,9 @@ def describe_commit(repository: "Repo", sha: str) -> Commit:
         commit.authored_datetime.isoformat(),
         tuple(parent.hexsha for parent in commit.parents),
         tuple(files[:_FILES]),
-        stat,
-        pulls[-1] if pulls else "",
+        # A partial clone may lack contents.
+        repository.git.diff_tree("-r", "--shortstat", *ends, with_exceptions=False).strip(),
+        # The last: an issue may be named before
+        next(reversed(_PULL.findall(subject)), ""),
         f"https://github.com/{page[1]}/commit/{sha}" if page else "",
     )

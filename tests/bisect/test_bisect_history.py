@@ -463,3 +463,19 @@ def test_a_nightly_that_says_only_its_day_is_of_any_commit_of_it(tmp_path: Path)
     assert find_release_commit(made.folder, nights[1]).sha == last
     found = rank_commits(made.folder, (nights[0], nights[1]), Clues())
     assert (found.commits, found.good.source) == (3, "the last commit before 2026-03-05")
+
+
+@pytest.mark.parametrize("kind", ["a device", "a FIFO", "in another"])
+def test_a_clone_includes_no_file_without_end(tmp_path: Path, kind: str) -> None:
+    made, odd = history(tmp_path / "r", noise(1)), tmp_path / "odd"
+    if kind == "a device":
+        odd.symlink_to("/dev/full")
+    else:
+        os.mkfifo(odd)
+    config = made.folder / ".git" / "config"
+    if kind == "in another":
+        (tmp_path / "mine").write_text(f'[IncludeIf "gitdir:/"]path = "{odd}"\n')
+    named = "../../mine" if kind == "in another" else odd
+    config.write_text(f"{config.read_text()}[include]\n\tPath = {named}\n")
+    with pytest.raises(BadInput, match="not a regular file"):
+        rank_commits(made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), Clues())
