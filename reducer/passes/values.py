@@ -84,11 +84,11 @@ def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
             yield "its first value", first
             # Distinct small numbers show which element goes where, as in a transposition.
             yield "small whole numbers", (np.arange(array.size) % 4).reshape(array.shape).astype(array.dtype)
-            yield "its signs", np.nan_to_num(np.sign(wide)).astype(array.dtype)
             yield (
                 "two values",
                 np.where(wide > np.nanmedian(wide), array.ravel()[-1], array.ravel()[0]).astype(array.dtype),
             )
+        yield "its signs", np.nan_to_num(np.sign(wide)).astype(array.dtype)
         if "int" not in dtype_name(array):
             for what, parts in (("whole numbers", 1.0), ("halves", 2.0), ("eighths", 8.0)):
                 # Clipped before the product, which may overflow; infinities stay as they are, since a failure

@@ -408,3 +408,11 @@ def test_a_value_without_a_rank_is_not_simpler_than_one_with_sizes() -> None:
     )
     assert simpler(ranked, open_)
     assert simpler(open_, unranked)
+
+
+def test_a_number_that_must_be_negative_becomes_minus_one() -> None:
+    """Half of -3 is no plainer."""
+    text = f"{HEAD} g (float[1] x) => (float[1] y) <float[1] c = {{-3}}> {{ y = Add (x, c) }}"
+    start = subject(text, x=np.ones(1, np.float32))
+    end = reduced(start, PASSES, lambda now: any((array < 0).any() for array in stored(now)))
+    assert [array.ravel().tolist() for array in stored(end) if (array < 0).any()] == [[-1.0]]
