@@ -140,15 +140,24 @@ def bisect_row(
     if chance is None:
         answers = (*ends.answers.items(), *recorded)
         failing = len({version for version, answer in answers if answer is TestResult.BAD})
-        rate = ReproductionRate(2 * failing, 2 * failing)
-        runs = count_good_runs(rate, confidence)
+        runs, sure = plan_confirmation(failing, confidence)
         for _ in range(runs - 1):
             yield [last_before if ends.direction is Direction.REGRESSION else first[-1]], None
-        suspects = replace(suspects, confidence=1 - compute_doubt(rate, runs))
+        suspects = replace(suspects, confidence=sure)
     if given != 1 or chance is None:
         # Failures alone may leave one candidate for certain; that an end is good rests on runs all the same.
         suspects = replace(suspects, confidence=min(suspects.confidence, confidence))
     return SearchResult(ends, suspects, first, last_before)
+
+
+def plan_confirmation(failing: int, confidence: float) -> tuple[int, float]:
+    """Return how many runs of the good version next to the change it takes, and the confidence they give.
+
+    `failing` versions failed, each in two runs of two; nothing else is known of the reproduction rate.
+    """
+    rate = ReproductionRate(2 * failing, 2 * failing)
+    runs = count_good_runs(rate, confidence)
+    return runs, min(confidence, 1 - compute_doubt(rate, runs))
 
 
 def measure_rate(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
@@ -176,7 +185,7 @@ def measure_rate(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]
     return ReproductionRate(failures, runs)
 
 
-Confirmation = Generator[list[int], list[TestResult], tuple[Ends, float | ReproductionRate]]
+Confirmation = Generator[list[int], list[TestResult], tuple[Ends, float | ReproductionRate | None]]
 
 
 def confirm_ends(
@@ -184,11 +193,11 @@ def confirm_ends(
 ) -> Confirmation:
     """Run the two named ends until both have their expected result with `confidence`.
 
-    Returns the ends and the reproduction rate. If `given` has no rate, it is measured at the failing end. A
-    version that failed once stays bad.
+    Returns the ends and the reproduction rate. If `given` has no rate, it is measured at the failing end, or
+    stays unknown (None) if each test already repeats its run. A version that failed once stays bad.
     """
-    if isinstance(given, float) or (given is None and not may_be_flaky):
-        chance = given if isinstance(given, float) else 1.0
+    chance = given if isinstance(given, float) else None
+    if chance is not None or (given is None and not may_be_flaky):
         return (yield from settle_ends(count, good, bad, chance, confidence)), chance
     # Of an end that is not known yet; it fails at least once
     rate = ReproductionRate(1, 1)

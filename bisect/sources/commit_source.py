@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -192,6 +192,7 @@ class Commits:
         self._built: set[str] = set()
         self.seen: dict[str, outcome.VersionOutcome] = {}
         self.probed = self.recalled = 0
+        self._is_flaky = False
 
     def __enter__(self) -> "Commits":
         return self
@@ -215,8 +216,8 @@ class Commits:
     ) -> CommitResult:
         """Find the commit that brought or ended the failure.
 
-        A chance of `auto` is measured at the bad end by running it several times; a chance of None only if
-        that end was flaky.
+        A chance of `auto` is measured at the bad end by running it several times. Without a chance (None)
+        that of a script is measured too, that of a case when some of its runs pass.
         """
         steps = self._run_steps(chance, confidence, jobs)
         with (
@@ -236,9 +237,15 @@ class Commits:
                 )
                 try:
                     self._choose_failure(dict(zip(wanted, seen, strict=True)))
-                    wanted, progress = steps.send(
-                        [outcome.classify_outcome(item, self.wanted or self._own) for item in seen]
-                    )
+                    # Some runs of a failing commit pass, so that a single good answer means little.
+                    if chance is None and self._is_flaky and isinstance(self._check, CaseCheck):
+                        chance = "auto"
+                        steps = self._run_steps(chance, confidence, jobs)
+                        wanted, progress = next(steps)
+                    else:
+                        wanted, progress = steps.send(
+                            [outcome.classify_outcome(item, self.wanted or self._own) for item in seen]
+                        )
                 except StopIteration as stop:
                     found: CommitResult = stop.value
                     return found
@@ -285,9 +292,6 @@ class Commits:
         places = next(confirming)
         while True:
             answers = yield [plan.row[place] for place in places], None
-            # The judge saw it pass and fail, so that a single good answer means little.
-            if given is None and self.wanted is not None and self.wanted.flaky:
-                return (yield from self._run_steps("auto", confidence, width))
             try:
                 places = confirming.send(answers)
             except StopIteration as stop:
@@ -300,9 +304,11 @@ class Commits:
         return (yield from self._search_between(ends, chance, confidence, width))
 
     def _search_between(
-        self, ends: Ends, chance: float | search.ReproductionRate, confidence: float, width: int
+        self, ends: Ends, chance: float | search.ReproductionRate | None, confidence: float, width: int
     ) -> SearchProtocol:
-        """Search between two ends that differ."""
+        """Search between two ends that differ; with an unknown chance (None), repeat the good commit next to
+        the change.
+        """
         plan = self.plan
         between = plan.between
         # An end has moved, and the range with it.
@@ -321,14 +327,31 @@ class Commits:
                 history, direction=ends.direction, chance=rate, confidence=confidence, width=width
             )
 
-        inner = search_loop.search_flaky(search_for, chance)
+        inner = search_loop.search_flaky(search_for, 1.0 if chance is None else chance)
         try:
             places, progress = next(inner)
             while True:
                 answers = yield [between.commits[place] for place in places], progress
                 places, progress = inner.send(answers)
         except StopIteration as stop:
-            return self._make_result(ends, stop.value, between)
+            suspects: search.Suspects = stop.value
+        if chance is None:
+            culprits = suspects.candidates
+            # The good commit next to the change: the one that ends the failure, or what is before it.
+            row = (
+                (between.commits[culprits[-1]],)
+                if ends.direction is search.Direction.FIX
+                else (plan.row[ends.old], *between.commits[: culprits[0]])
+            )
+            results = {sha: outcome.classify_outcome(seen, self.wanted) for sha, seen in self.seen.items()}
+            good = [sha for sha in row if results.get(sha) is search.TestResult.GOOD][-1]
+            runs, sure = search_loop.plan_confirmation(
+                list(results.values()).count(search.TestResult.BAD), confidence
+            )
+            for _ in range(runs - 1):
+                yield [good], None
+            suspects = replace(suspects, confidence=sure)
+        return self._make_result(ends, suspects, between)
 
     def _test_commit(self, builds: build_sandbox.BuildDir, commit: str) -> outcome.VersionOutcome:
         tree = git_history.get_tree(self._repository, commit)
@@ -347,9 +370,12 @@ class Commits:
             self._say(f"{commit[:12]}: {known.symptom}")
         else:
             self.recalled += 1
-        if commit not in self.seen or known.state == "bad":
+        before = self.seen.get(commit, known)
+        differs = {before.state, known.state} == {"good", "bad"}
+        self._is_flaky |= known.flaky or differs
+        if before is known or known.state == "bad":
             # Said once: without --repro-rate such a check can lead to a wrong commit.
-            if commit in self.seen and self.seen[commit].state == "good":
+            if differs:
                 self._say(f"the check is flaky: {commit[:12]} passed in one run and fails in another")
             self.seen[commit] = known
         return known

@@ -207,7 +207,8 @@ def _make_failure(case: Case, verdict: Verdict, observation: Observation, text: 
         [observation.message[:_MESSAGE], *stack.read_stack(observation.frames, _FRAMES).names]
     )
     lasting = _lasting_trait(case, verdict, found)
-    return VersionOutcome("bad", found.key, lasting, what, stage, text, verdict.verdict == "flaky", message)
+    flaky = verdict.verdict == "flaky" or verdict.kind == "nondeterminism"
+    return VersionOutcome("bad", found.key, lasting, what, stage, text, flaky, message)
 
 
 def classify_outcome(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:

@@ -84,7 +84,9 @@ def test_the_case_finds_the_commit(tmp_path: Path) -> None:
     history = compiler_history(tmp_path / "repository", [RIGHT] * 9 + [WRONG] * 6)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[9]]
-    assert found.probed <= 6
+    # That the newest good commit is good rests on runs, as with a script.
+    assert 0.99 <= found.confidence < 1
+    assert found.probed <= 9
     assert {item.symptom for item in found.seen.values()} == {"ok", "value mismatch"}
     again = search(history, history.shas[0], "main")
     assert (again.probed, again.culprits) == (0, found.culprits)
