@@ -345,7 +345,12 @@ class ReleaseStore:
         if not every:
             return sentence + " on the package index: check the number"
         at = bisect_left([release_key(release) for release in every], release_key(recipe.release))
-        return f"{sentence}: near it are {', '.join(every[max(0, at - 2) : at + 2])}"
+        return (
+            f"pip lists {recipe.package} {recipe.release}, but uv, which installs it, does not find it: name"
+            " its place in UV_FIND_LINKS or UV_INDEX"
+            if recipe.release in every
+            else f"{sentence}: near it are {', '.join(every[max(0, at - 2) : at + 2])}"
+        )
 
 
 def check_private(folder: Path) -> None:

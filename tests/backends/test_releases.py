@@ -202,6 +202,22 @@ def test_a_release_that_is_not_there_is_named_with_its_neighbours(store: Release
     assert store.available("opsieve-fixture") == ["1.0", "1.2", "1.10", "2.0"]
 
 
+def test_a_release_that_only_pip_finds_is_not_called_absent(
+    store: ReleaseStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with `find-links` in pip.conf, which uv does not read."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "empty"))
+    monkeypatch.delenv("UV_OFFLINE")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    with pytest.raises(BadInput) as caught:
+        store.environment(Fixture(), "1.0")
+    assert str(caught.value) == (
+        "pip lists opsieve-fixture 1.0, but uv, which installs it, does not find it: name its place in"
+        " UV_FIND_LINKS or UV_INDEX"
+    )
+
+
 def test_offline_what_is_absent_is_refused_with_the_reason(
     store: ReleaseStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
