@@ -221,9 +221,8 @@ class Commits:
         """
         steps = self._run_steps(chance, confidence, jobs)
         with (
-            ThreadPoolExecutor(
-                jobs
-            ) as pool,  # left last: the builds ends the scripts that its threads wait for
+            # Left last: the builds end the scripts that its threads wait for.
+            ThreadPoolExecutor(jobs) as pool,
             build_sandbox.BuildDir(
                 self._path, self._check, self._build, self._journal.folder, jobs, self._limits, self._sparse
             ) as builds,
@@ -306,11 +305,8 @@ class Commits:
     def _search_between(
         self, ends: Ends, chance: float | search.ReproductionRate | None, confidence: float, width: int
     ) -> SearchProtocol:
-        """Search between two ends that differ; with an unknown chance (None), repeat the good commit next to
-        the change.
-        """
-        plan = self.plan
-        between = plan.between
+        """Search between two ends; with an unknown chance (None), repeat the good commit at the change."""
+        plan, between = self.plan, self.plan.between
         # An end has moved, and the range with it.
         if ends.wrong:
             old, new = plan.row[ends.old], plan.row[ends.new]
@@ -374,7 +370,7 @@ class Commits:
         differs = {before.state, known.state} == {"good", "bad"}
         self._is_flaky |= known.flaky or differs
         if before is known or known.state == "bad":
-            # Said once: without --repro-rate such a check can lead to a wrong commit.
+            # Without --repro-rate such a check can lead to a wrong commit.
             if differs:
                 self._say(f"the check is flaky: {commit[:12]} passed in one run and fails in another")
             self.seen[commit] = known
