@@ -13,7 +13,7 @@ from opsieve.bisect.blame.release_commit import find_release_commit
 from opsieve.bisect.search.search import estimate_tests
 from opsieve.bisect.sessions import answers, sentences, version_rows
 from opsieve.bisect.sessions.request import BisectRequest
-from opsieve.bisect.sources import outcome, release_source, version_sequence
+from opsieve.bisect.sources import git_history, outcome, release_source, version_sequence
 from opsieve.bisect.sources.commit_source import CaseCheck, Commits
 from opsieve.gen.case.case import open_case
 from opsieve.gen.errors import BadInput, shown
@@ -27,9 +27,12 @@ def bisect_commits(
     if request.good is None or request.bad is None:
         raise BadInput("name --good and --bad: each a tag, branch, hash, date or backend@path")
     good, bad = (_resolve_end(end, request, repository) for end in (request.good, request.bad))
-    with ExitStack() as stack:
-        # First in, so last out: scripts and folders are cleaned up under it.
-        stack.enter_context(version_sequence.raise_on_sigterm())
+    # First in, so last out: scripts and folders are cleaned up under the first.
+    with (
+        version_sequence.raise_on_sigterm(),
+        git_history.explain_git_errors(repository),
+        ExitStack() as stack,
+    ):
         check: Path | CaseCheck = request.check or stack.enter_context(_make_case_check(request))
         source = stack.enter_context(
             Commits(

@@ -102,7 +102,7 @@ def explain_git_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except git.GitCommandError as error:
-        said = " ".join(str(error.stderr).split())[:200]
+        said = " ".join(str(error.stderr).split()).removeprefix("stderr: ").strip("'")[:200]
         raise BadInput(f"git cannot read {shown(path, 200)}: {said}") from None
 
 

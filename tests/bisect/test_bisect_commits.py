@@ -283,6 +283,19 @@ def test_the_command(
     )
 
 
+def test_a_clone_that_git_cannot_read_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = row(tmp_path / "repository", "gb")
+    with (history.folder / ".git" / "config").open("a") as file:
+        file.write("[core\n")
+    ends = ["--good", history.shas[0], "--bad", "main", "--check", str(tmp_path / "check.sh")]
+    code, _, err = opsieve("bisect", "--commits", history.folder, *ends, capsys=capsys)
+    assert code == 2
+    assert "git cannot read" in err
+    assert "bad config line" in err
+
+
 def test_an_interrupted_search_ends_its_scripts_and_keeps_its_probes(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "gggggbbb")
     check = (tmp_path / "check.sh").read_text()
