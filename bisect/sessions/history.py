@@ -52,7 +52,9 @@ def _rank_range(
         between = commit_range.read_between(opened, old, new)
         _check_order(opened, change, ends, base, bool(between.commits))
         ranking = rank_by_evidence(
-            between.commits, history_evidence.gather_evidence(opened, between, clues, change[1].folders)
+            between.commits,
+            history_evidence.gather_evidence(opened, between, clues, change[1].folders),
+            is_exact=all(end.exact for end in ends),
         )
         suspects = tuple(
             RankedCommit(

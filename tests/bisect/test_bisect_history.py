@@ -115,6 +115,14 @@ def test_without_evidence_it_is_none_of_these(tmp_path: Path) -> None:
     assert found.none > 0.5
 
 
+def test_the_ends_of_tags_make_a_short_range_exact(tmp_path: Path) -> None:
+    fix = ("Fix folding of Softmax", {"core/x.cc": "int a;\n"})
+    made = history(tmp_path / "r", [*noise(2), fix, *noise(3)[2:]])
+    found = ranked(made, Clues(operators=("Softmax",), message="boom"))
+    assert (found.commits, found.good.exact, found.bad.exact) == (4, True, True)
+    assert found.ranked[0].probability > 0.5 > found.none
+
+
 def test_a_short_exact_range_leaves_little_doubt() -> None:
     """Beside one commit that raises the version, a weak sign is enough; another end would be a guess."""
     found = {"fix": {Clue.MENDS: "fix", Clue.RARE_WORD: "folding"}}
