@@ -85,6 +85,6 @@ def format_install_command(requirement: str) -> str:
     The `pip` of the shell is another environment's after `uv tool install` and `pipx install`, and where an
     environment is not activated; sqlite-utils brings pip into each.
     """
-    pip = shutil.which("pip")
-    is_ours = pip is not None and Path(pip).parent == Path(sys.executable).parent
-    return shlex.join([*(["pip"] if is_ours else [sys.executable, "-m", "pip"]), "install", requirement])
+    is_ours = Path(shutil.which("pip") or "").parent == Path(sys.executable).parent
+    program = "pip" if is_ours else f"{shlex.quote(sys.executable)} -m pip"
+    return f"{program} install {shlex.quote(requirement)}"

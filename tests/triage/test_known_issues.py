@@ -278,6 +278,23 @@ def test_a_store_names_the_issue_of_a_cluster(
     assert facts["probably"][0]["name"] == "o/r#70"
 
 
+def test_a_broken_export_costs_no_other_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = filled(tmp_path / "store", [done(0, finding("text", frames=["split_rule"]))])
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(json.dumps([{"number": 7, "title": "Cannot load", "body": "text"}]))
+    bad.write_text("[1, ")
+    for files in ([bad, good], [good, bad]):
+        code, out, err = opsieve(
+            "known", "import", *files, "--repo", "o/r", "--store", store, "--json", capsys=capsys
+        )
+        assert code == 2
+        assert "bad.json" in err
+        facts = json.loads(out)
+        assert (facts["imported"], facts["repositories"], len(facts["problems"])) == (1, {"o/r": 1}, 1)
+    code, out, err = opsieve("known", "import", bad, "--repo", "o/r", "--store", store, capsys=capsys)
+    assert (code, out) == (2, "")
+
+
 def test_other_words_for_a_failed_condition_a_pass_as_people_write_it_and_one_function_of_its_own_name() -> (
     None
 ):

@@ -73,24 +73,29 @@ def _compare_tensor(output: str, got: Any, expected: Any, within: float, dtype: 
     types = type_text(expected, dtype), type_text(got)
     # Elements of different shapes have no counterparts: they are only shown.
     if left.shape != right.shape or not right.size:
-        first = range(min(WORST, max(left.size, right.size)))
-        flat = [(left.ravel(), right.ravel(), at) for at in first]
         shown = tuple(
-            Element(f"{at}", _format_element(b, at), _format_element(a, at), "", differs=True)
-            for a, b, at in flat
+            Element(f"{at}", _format_element(right, at), _format_element(left, at), "", differs=True)
+            for at in range(min(WORST, max(left.size, right.size)))
         )
-        differing = max(left.size, right.size)
-        return TensorDifference(output, *types, right.size, differing, within, "", shown)
+        return TensorDifference(output, *types, right.size, max(left.size, right.size), within, "", shown)
     apart = compute_distances(left, right)
     # Not `apart > within`, which is false for NaN.
     differs = ~(apart <= within)
     # A number against no number is worse than any distance, and stands first.
     order = np.argsort(-np.where(np.isnan(apart), np.inf, apart), axis=None, kind="stable")
     places = range(right.size) if right.size <= WHOLE else [at for at in order[:WORST] if differs.flat[at]]
-    shown = tuple(_make_element(left, right, int(at), bool(differs.flat[at])) for at in places)
+    shown = tuple(
+        Element(
+            _format_index(at, right.shape),
+            _format_element(right, at),
+            _format_element(left, at),
+            _format_difference(left, right, at),
+            bool(differs.flat[at]),
+        )
+        for at in map(int, places)
+    )
     largest = _format_index(int(order[0]), right.shape) if differs.any() else ""
-    many = int(differs.sum())
-    return TensorDifference(output, *types, right.size, many, within, largest, shown)
+    return TensorDifference(output, *types, right.size, int(differs.sum()), within, largest, shown)
 
 
 def compute_distances(left: Any, right: Any) -> Any:
@@ -118,16 +123,6 @@ def _make_array(value: Any) -> Any:
 
 def _format_index(at: int, shape: tuple[int, ...]) -> str:
     return f"[{','.join(str(int(place)) for place in np.unravel_index(at, shape))}]" if shape else "[]"
-
-
-def _make_element(left: Any, right: Any, at: int, differs: bool) -> Element:
-    return Element(
-        _format_index(at, right.shape),
-        _format_element(right, at),
-        _format_element(left, at),
-        _format_difference(left, right, at),
-        differs,
-    )
 
 
 def _format_element(array: Any, at: int) -> str:

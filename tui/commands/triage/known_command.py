@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from opsieve.gen.errors import BadInput
 from opsieve.gen.model.printable import count_noun, single_line
 from opsieve.tui.commands import options, output
 
@@ -27,6 +28,8 @@ def command() -> None:
 def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: bool) -> int:
     """Add the issues of FILES to the store and compare them with its clusters.
 
+    A broken file adds nothing and costs no other one: exit code 2, with a sentence for each.
+
     A file holds the output of `gh issue list --state all --limit 5000 --json
     number,title,body,url,state,comments`, or answers of GitHub's REST interface. The command uses no network.
     """
@@ -36,8 +39,14 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
     from opsieve.triage.store.queries import Queries, upgrade_index
 
     upgrade_index(folder)
-    # All are read before the first is added, so that a broken file adds nothing.
-    exports = [read_export(path, repository) for path in files]
+    exports, problems = [], []
+    for path in files:
+        try:
+            exports.append(read_export(path, repository))
+        except BadInput as error:
+            problems.append(str(error))
+    if not exports:
+        raise BadInput("; ".join(problems))
     sizes = add_issues(folder / FOLDER, (issue for export in exports for issue in export.issues))
     done = run_triage(folder)
     with Queries(folder) as store:
@@ -50,21 +59,27 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         sum(len(export.issues) for export in exports),
         sum(export.skipped for export in exports),
     )
+    for problem in (*problems, *done.round.problems):
+        output.print_message(f"{single_line(problem).rstrip('.')}.")
     if as_json:
-        facts = {
-            "imported": imported,
-            "skipped": skipped,
-            "repositories": sizes,
-            "probably": found,
-            "store": str(folder),
-        }
-        click.echo(json.dumps(facts))
-        return 0
-    for problem in done.round.problems:
-        output.print_message(f"{single_line(problem)}.")
-    named = ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())
+        click.echo(
+            json.dumps(
+                {
+                    "imported": imported,
+                    "skipped": skipped,
+                    "problems": problems,
+                    "repositories": sizes,
+                    "probably": found,
+                    "store": str(folder),
+                }
+            )
+        )
+        return 2 * bool(problems)
     others = f", {count_noun(skipped, 'entry')} passed over" if skipped else ""
-    click.echo(f"{count_noun(imported, 'issue')} imported{others}; the store has {named}")
+    click.echo(
+        f"{count_noun(imported, 'issue')} imported{others}; the store has "
+        + ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())
+    )
     for row in rows:
         click.echo(
             single_line(
@@ -72,4 +87,4 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
             )
         )
     click.echo(f"{count_noun(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER shows why")
-    return 0
+    return 2 * bool(problems)
