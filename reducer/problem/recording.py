@@ -104,7 +104,9 @@ class _Tape:
         if known and len(known) < len(names):
             self._record(known)
         made = {name: self._made_up(name) for name in names if name not in self._held}
-        self._held.update((name, value) for name, value in made.items() if value is not None)
+        self._held.update(
+            (name, value) for name, value in made.items() if value is not None and self._fits(name, value)
+        )
 
     @cached_property
     def _made_up(self) -> Callable[[str], Value | None]:
