@@ -287,8 +287,9 @@ class Onnxruntime(Adapter):
         """Return the source of `run` for an exported script."""
         disabled = [item for item in options["disabled_optimizers"].split("+") if item]
         head = "def run(model, inputs):\n    import onnxruntime as ort\n\n"
-        body = run_source("model", "inputs", LEVELS[options["level"]], disabled, dtypes, options)
-        return carriers(dtypes) + head + body
+        return f"{carriers(dtypes)}{head}" + run_source(
+            "model", "inputs", LEVELS[options["level"]], disabled, dtypes, options
+        )
 
     def brief(
         self, options: Mapping[str, str], dtypes: Collection[str], program: Any, failed: str

@@ -26,6 +26,7 @@ def simplify_sequences(subject: Subject) -> Iterator[OnnxEdit]:
 
 def _plainer(held: list[Array]) -> Iterator[tuple[str, list[Array]]]:
     count = len(held)
+    yield "no tensor", []
     for left in dict.fromkeys((1, count // 2, count - 1)):
         if 0 < left < count:
             yield f"the first {left}", held[:left]

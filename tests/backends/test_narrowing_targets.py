@@ -161,6 +161,16 @@ def test_an_output_of_another_type_is_no_result(workers: Workers) -> None:
     assert "declares 'y' as seq(float16) where the original has seq(float)" in seen.message
 
 
+@pytest.mark.parametrize("target", ["onnxconverter-float16", "onnxruntime-float16"])
+def test_sequences_inside_a_model_have_their_precision_back(workers: Workers, target: str) -> None:
+    """The declared type of a sequence stayed float16, and onnxruntime refused what opsieve had made."""
+    text = """g (float[2, 3] x) => (float[1, 3] y) <int64 at = {1}> {
+        s = SplitToSequence(x) y = SequenceAt(s, at) }"""
+    seen = workers.observe(resolve(here(target)), program(text, opset=17), X)
+    assert seen.outputs is not None, seen.message
+    np.testing.assert_array_equal(seen.outputs["y"], X["x"][1:])
+
+
 def test_a_misspelt_pass_is_no_pass(workers: Workers) -> None:
     assert workers.observe(resolve("onnx-ir:skip=NoSuchPass"), chain("Relu"), X).outcome == "environment"
 

@@ -35,8 +35,7 @@ def export(module: Any, values: list[Any], options: Mapping[str, str]) -> tuple[
     chosen.update(input_names=inputs, output_names=outputs, verbose=False, dynamo=dynamo)
     with torch.no_grad():
         if dynamo:
-            program = torch.onnx.export(module.eval(), tuple(values), **chosen)
-            data = program.model_proto.SerializeToString()
+            data = torch.onnx.export(module.eval(), tuple(values), **chosen).model_proto.SerializeToString()
         else:
             buffer = io.BytesIO()
             torch.onnx.export(module.eval(), tuple(values), buffer, **chosen)

@@ -58,9 +58,8 @@ def widen(largest: float, before: Any, narrowed: Any) -> Any:
 
     model, were = ModelProto(), narrowing.constants_by_name(before)
     model.CopyFrom(narrowed)
-    for name, tensor in narrowing.constants_by_name(model).items():
-        if tensor.data_type != _FLOAT16:
-            continue
+    constants = narrowing.constants_by_name(model).items()
+    for name, tensor in ((name, tensor) for name, tensor in constants if tensor.data_type == _FLOAT16):
         value = numpy_helper.to_array(tensor).astype(np.float32)
         # Constants that the tool made itself have no original.
         if name in were and were[name].data_type == _FLOAT:
@@ -91,8 +90,11 @@ def widen_types(graph: Any) -> None:
                     numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float32))
                 )
     for value in narrowing.typed_values(graph):
-        if value.type.tensor_type.elem_type == _FLOAT16:
-            value.type.tensor_type.elem_type = _FLOAT
+        held = value.type
+        while (kind := held.WhichOneof("value")) in ("sequence_type", "optional_type"):
+            held = getattr(held, kind).elem_type
+        if held.tensor_type.elem_type == _FLOAT16:
+            held.tensor_type.elem_type = _FLOAT
 
 
 CONVERTER = targets.Transformed(
