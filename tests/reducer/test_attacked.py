@@ -211,6 +211,8 @@ def test_a_sequence_that_is_fed_becomes_short_small_and_plain() -> None:
     )
     (left,) = end.inputs.values()
     assert [each.tolist() for each in left] == [0.0, 0.0]
+    end = reduced(start, PASSES, lambda now: operators(now)[-1:] == ["ConcatFromSequence"])
+    assert list(end.inputs.values()) == [[]]
 
 
 def test_a_state_goes_whose_name_a_body_uses_again() -> None:
