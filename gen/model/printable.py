@@ -14,10 +14,14 @@ _MARKDOWN = str.maketrans(
 
 
 def printable(text: str, instead: str = " ") -> str:
-    """Text of the same length; `instead` of each sign that is not printable: control codes, line ends,
-    changes of direction.
+    """Text with `instead` of each sign that is not printable: control codes, line ends, changes of direction.
+    Bytes of a file's name that are not text are escaped.
     """
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else instead for sign in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(sign if sign.isprintable() else instead for sign in escape_surrogates(text))
+    )
 
 
 def escape_surrogates(name: object) -> str:

@@ -87,3 +87,14 @@ def test_commands_that_generate(folder: Path, capsys: pytest.CaptureFixture[str]
     told = re.sub(r"(  new: .*\n)+", "  new: CLUSTERS\n", told)  # what a seed finds is another matter
     told = re.sub(r"(?<=: )N \w+(, N \w+)*(?= \()", "VERDICTS", told)
     assert_golden("outputs/generated.txt", re.sub(r"(?<=failures: ).*(?=; store)", "KINDS", told))
+
+
+def test_bytes_of_a_name_that_are_not_text_are_shown_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd = Path(os.fsdecode(b"b\xff.onnx"))
+    odd.write_bytes(chain("Tanh").model)
+    for words in (["run", odd, "-t", "fake"], ["import", odd, "-o", "taken"]):
+        code, out, _ = opsieve(*words, capsys=capsys)
+        assert (code, r"b\udcff.onnx" in out) == (0, True), out
