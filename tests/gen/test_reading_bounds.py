@@ -155,6 +155,7 @@ BOUNDED_ELSEWHERE = {
     "gen/model/files.py:read_file": "it gives bytes, and unfolds none",
     "gen/model/files.py:read_part": "it gives bytes, and unfolds none",
     "gen/model/durable.py:read": "lines of a count that is limited, each a value of msgspec",
+    "bisect/sources/git_history.py:_check_config": "paths of a clone's configuration, of which 100 are read",
     "backends/workers/questions/programs.py:read_script": "a worker runs it (--script)",
     "triage/distributed/remote_lane.py:pack_files": "it sends bytes, and unfolds none",
     "triage/external/external_records.py:_read_file": "read_and_cluster calls it",
