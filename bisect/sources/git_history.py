@@ -20,7 +20,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")
 _PULL = re.compile(r"#(\d{1,9})(?!\w)")
 _GITHUB = re.compile(r"(?:https://|git@|ssh://git@)github\.com[/:]([\w.-]{1,100}/[\w.-]{1,100}?)(?:\.git)?/?")
 # Any key that may name an included file
-_INCLUDED = re.compile(r"(?im)^(?:\s*\[[^\]\n]*\])?\s*path\s*=\s*(.+)$")
+_INCLUDED = re.compile(r"(?im)^(?:[^\S\n]*\[[^\]\n]*\])?[^\S\n]*path[^\S\n]*=[^\S\n]*(.+)$")
 _FILES = 200
 
 

@@ -473,6 +473,13 @@ def test_a_nightly_that_says_only_its_day_is_of_any_commit_of_it(tmp_path: Path)
     assert (found.commits, found.good.source) == (3, "the last commit before 2026-03-05")
 
 
+def test_a_configuration_of_blank_lines_is_read_in_linear_time(tmp_path: Path) -> None:
+    made = history(tmp_path / "r", noise(2))
+    config = made.folder / ".git" / "config"
+    config.write_text("\n" * 900_000 + config.read_text())
+    assert ranked(made, Clues()).commits == 2
+
+
 @pytest.mark.parametrize("kind", ["a device", "a FIFO", "in another"])
 def test_a_clone_includes_no_file_without_end(tmp_path: Path, kind: str) -> None:
     made, odd = history(tmp_path / "r", noise(1)), tmp_path / "odd"
