@@ -1,6 +1,7 @@
 """The terminal app, screen by screen and key by key, on a store that was made up."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import click
@@ -459,6 +460,20 @@ def burst(pilot: Pilot[None], text: str) -> None:
     for character in text:
         key = {"/": "slash", ":": "colon", "\r": "enter"}.get(character, character)
         pilot.app.post_message(events.Key(key, character))
+
+
+def test_a_key_behind_one_that_is_never_done_is_handled_all_the_same(store: Path) -> None:
+    """The widget of a key was gone before it was done, and no further key came that gave the next one."""
+
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, OpsieveApp)
+        await opened(pilot)
+        app._type_ahead._since = time.monotonic()
+        app._type_ahead._waiting.append(events.Key("question_mark", "?"))
+        await on_screen(pilot, HelpScreen)
+
+    drive(app_of(store), journey)
 
 
 def test_a_key_for_a_screen_that_is_still_being_made_waits_for_it(store: Path) -> None:

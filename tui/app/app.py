@@ -118,6 +118,8 @@ class OpsieveApp(App[None]):
         """Open the store or show the welcome screen; from now on SIGHUP and SIGTERM end the app and its jobs
         cleanly.
         """
+        # A key whose widget is gone is never done, and no other event may come that gives the next one.
+        self.set_interval(type_ahead.PATIENCE, self._type_ahead.give_next)
         # Their default would kill the app, leave the terminal raw and the jobs running.
         for end in (signal.SIGHUP, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
@@ -242,9 +244,6 @@ class OpsieveApp(App[None]):
             self._type_ahead.put_back(events.Key(event.key, event.character))
         else:
             await super().on_event(event)
-            return
-        if self._type_ahead.is_waiting:
-            self.set_timer(type_ahead.PATIENCE, self._type_ahead.give_next)
 
     async def on_key_done(self, event: type_ahead.KeyDone) -> None:
         """Handle the next key."""

@@ -36,11 +36,6 @@ class TypeAhead:
         # When the key that is under way was given
         self._since: float | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether keys wait."""
-        return bool(self._waiting)
-
     async def add_key(self, key: events.Key) -> None:
         """Add a key."""
         self._waiting.append(key)
