@@ -144,7 +144,7 @@ def bisect_row(
         for _ in range(runs - 1):
             yield [last_before if ends.direction is Direction.REGRESSION else first[-1]], None
         suspects = replace(suspects, confidence=sure)
-    if given != 1 or chance is None:
+    if given != 1:
         # Failures alone may leave one candidate for certain; that an end is good rests on runs all the same.
         suspects = replace(suspects, confidence=min(suspects.confidence, confidence))
     return SearchResult(ends, suspects, first, last_before)

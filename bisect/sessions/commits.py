@@ -26,13 +26,13 @@ def bisect_commits(
     """Search a repository and keep the answer beside the case; a dry run returns the planned probes."""
     if request.good is None or request.bad is None:
         raise BadInput("name --good and --bad: each a tag, branch, hash, date or backend@path")
-    good, bad = (_resolve_end(end, request, repository) for end in (request.good, request.bad))
     # First in, so last out: scripts and folders are cleaned up under the first.
     with (
         version_sequence.raise_on_sigterm(),
         git_history.explain_git_errors(repository),
         ExitStack() as stack,
     ):
+        good, bad = (_resolve_end(end, request, repository) for end in (request.good, request.bad))
         check: Path | CaseCheck = request.check or stack.enter_context(_make_case_check(request))
         source = stack.enter_context(
             Commits(

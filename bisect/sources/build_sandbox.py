@@ -126,11 +126,9 @@ class BuildDir:
                 if code != 0:
                     # Half of a build would look like one to the next call.
                     shutil.rmtree(built, ignore_errors=True)
+                    why = "takes too long" if code is None else f"ends with {code}"
                     return VersionOutcome(
-                        "skip",
-                        symptom=BUILD_FAILS,
-                        text=f"the build {'takes too long' if code is None else f'ends with {code}'}:"
-                        f" {_read_last_line(log)}",
+                        "skip", symptom=BUILD_FAILS, text=f"the build {why}: {_read_last_line(log)}"
                     )
                 # A script that leaves nothing there builds inside the work tree, which the next commit
                 # replaces.
@@ -306,8 +304,6 @@ def _run_git(arguments: list[str], place: Path, absent: int = 0) -> str:
     """
     done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=False)
     if done.returncode and done.returncode != absent:
-        raise BadInput(
-            f"git {next(word for word in arguments if not word.startswith('-') and '=' not in word)} failed:"
-            f" {shown(done.stderr.strip()[-200:], 300)}"
-        )
+        command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
+        raise BadInput(f"git {command} failed: {shown(done.stderr.strip()[-200:], 300)}")
     return done.stdout

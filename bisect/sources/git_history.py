@@ -178,12 +178,8 @@ def find_merge_base(repository: "Repo", a: str, b: str) -> str:
 
 def list_first_parents(repository: "Repo", old: str, new: str, most: int = 10_000) -> list[str]:
     """List the row of first parents that leads to `new` and is outside `old`'s history, oldest first."""
-    return [
-        str(line)
-        for line in reversed(
-            repository.git.rev_list("--first-parent", f"--max-count={most}", new, f"^{old}").splitlines()
-        )
-    ]
+    lines = repository.git.rev_list("--first-parent", f"--max-count={most}", new, f"^{old}").splitlines()
+    return [str(line) for line in reversed(lines)]
 
 
 def read_range(

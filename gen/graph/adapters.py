@@ -51,20 +51,6 @@ class GrowingGraph(Builder, Protocol):
         """Add a node whose output is a tensor that only the caller uses."""
 
 
-ADAPTERS: Final = (
-    "Abs",
-    "Cast",
-    "Clip",
-    "Expand",
-    "Greater",
-    "Less",
-    "Pad",
-    "Reshape",
-    "Slice",
-    "Squeeze",
-    "Unsqueeze",
-    "Where",
-)
 _SIGNS: Final = ("Greater", "Less")
 # The reduction whose result a comparison reads, so that some elements answer yes and some no.
 COMPARED: Final = {

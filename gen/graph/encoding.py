@@ -151,7 +151,8 @@ def encode_node(node: Node, domains: set[str]) -> bytes:
         parts.append(_OUTPUTS[made.name])  # noqa: PERF401
     parts += (_NODE_NAMES[node.name], _OPS[node.op])
     if node.attrs:
-        parts.extend(_encode_attribute(name, value, domains) for name, value in node.attrs.items())
+        for name, value in node.attrs.items():
+            parts.append(_encode_attribute(name, value, domains))
     if node.domain:
         parts.append(_encode_text(_NODE_DOMAIN, node.domain))
         domains.add(node.domain)

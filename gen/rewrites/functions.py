@@ -22,7 +22,6 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 from opsieve.gen.declarations import catalogue, tensor
 from opsieve.gen.declarations.rng import Rng
 from opsieve.gen.graph.scope import Supports
-from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, copied
 from opsieve.gen.model.tensors import NUMBERS
 from opsieve.gen.rewrites.parts import (
@@ -32,7 +31,6 @@ from opsieve.gen.rewrites.parts import (
     choose_part,
     compose_function,
     rename_values,
-    take_apart,
 )
 
 _DOMAINS: Final = ("local", "local.inner", "opsieve")
@@ -75,14 +73,6 @@ class RewriteLimits:
             for dtype in sorted(allowed & _PASSED)
             if self.supports(identity, [tensor.Tensor("x", dtype, (1,))], {}, opset)
         )
-
-
-def rewrite_functions(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> OnnxProgram:
-    """Return a program with the same results and with local functions.
-
-    The program must have no functions, and names of values that are unique, bodies included.
-    """
-    return OnnxProgram(rewrite_parts(take_apart(program.model), rng, limits), program.name)
 
 
 def rewrite_parts(taken: Parts, rng: Rng, limits: RewriteLimits) -> bytes:

@@ -17,12 +17,16 @@ from opsieve.gen.irs.onnx.model_file import parse_model
 from opsieve.gen.irs.onnx.program import OnnxProgram
 from opsieve.gen.irs.onnx.view import list_captured
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.rewrites.functions import rewrite_functions
+from opsieve.gen.rewrites.functions import RewriteLimits, rewrite_parts
 from opsieve.gen.rewrites.parts import assemble_model, choose_part, compose_function, take_apart
 from opsieve.gen.strategies.registry import generate
 
 PLAIN = resolve("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)
+
+
+def rewrite_functions(program: OnnxProgram, rng: Rng) -> OnnxProgram:
+    return OnnxProgram(rewrite_parts(take_apart(program.model), rng, RewriteLimits()), program.name)
 
 
 def functions(model: onnx.ModelProto) -> dict[tuple[str, str], onnx.FunctionProto]:

@@ -58,8 +58,9 @@ def widen(largest: float, before: Any, narrowed: Any) -> Any:
 
     model, were = ModelProto(), narrowing.constants_by_name(before)
     model.CopyFrom(narrowed)
-    constants = narrowing.constants_by_name(model).items()
-    for name, tensor in ((name, tensor) for name, tensor in constants if tensor.data_type == _FLOAT16):
+    for name, tensor in narrowing.constants_by_name(model).items():
+        if tensor.data_type != _FLOAT16:
+            continue
         value = numpy_helper.to_array(tensor).astype(np.float32)
         # Constants that the tool made itself have no original.
         if name in were and were[name].data_type == _FLOAT:

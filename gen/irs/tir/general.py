@@ -55,7 +55,7 @@ def deletion(rng: Rng, hole: Hole) -> ObjectNode | None:
         inner = [
             part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known
         ]
-        return None if not inner else rng.choice(inner)
+        return rng.choice(inner) if inner else None
     kind = N.dtype(hole.node)
     parts = [
         part
@@ -66,7 +66,7 @@ def deletion(rng: Rng, hole: Hole) -> ObjectNode | None:
         and free(part) <= _list_visible(hole.scope)
     ]
     # An index or extent has bounds that a part of it need not keep.
-    return None if not parts or hole.role not in ("value", "condition") else rng.choice(parts)
+    return rng.choice(parts) if parts and hole.role in ("value", "condition") else None
 
 
 def replacement(rng: Rng, hole: Hole) -> ObjectNode | None:

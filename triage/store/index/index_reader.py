@@ -121,7 +121,7 @@ class IndexReader(index_file.OpenIndex):
         if row is None:
             raise BadInput(
                 f"{shown(name)} names a whole cluster; name one of the fingerprints or failures that opsieve"
-                f" show {shown(name)[1:-1]} lists"
+                f" show {name} lists"
                 if _CLUSTER.fullmatch(name)
                 else f"{shown(name, 120)} is not a member of the store; name a case folder of it, or"
                 " CAMPAIGN:TEST:TARGET as opsieve show lists them"
